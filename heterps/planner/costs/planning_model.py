@@ -210,7 +210,8 @@ def check_pins(costs: Costs, pins: Mapping[str, str]) -> None:
                 )
             raise PlanError(
                 f"layer {layer.name!r} may run on no pool: it holds {', '.join(layer.ops)}; the graph places it on "
-                f"{layer.place or 'any'}, the pins are {dict(pins)}. Add a pool of that kind or drop the pin"
+                f"{layer.place or 'any'}{f', the pins are {dict(pins)}' if pins else ''}. Add a pool of that kind"
+                f"{' or drop the pin' if pins else ''}"
             )
 
 

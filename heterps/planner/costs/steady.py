@@ -20,7 +20,7 @@ _MOST_PLAYED = 24  # workers beyond which a pipeline is played in miniature, whe
 
 def steady_play(plan: Plan, costs: Costs, sample: Sample | None = None) -> tuple[Plan, Played]:
     """Play a plan in its mode, in miniature if it is large, long enough to be in its stride."""
-    small = miniature(plan, _MOST_PLAYED)
+    small = miniature(plan)
     splits = steady_splits(small)
     return small, play_plan(small, costs, splits=splits, sample=sample, called=plan.shard_hosts)
 
@@ -37,7 +37,7 @@ def steady_splits(plan: Plan) -> tuple[int, ...]:
     return tuple(max(_RANGES * plan.mode.span, round(time * paces[pool])) for pool in lanes)
 
 
-def miniature(plan: Plan, most: int) -> Plan:
+def miniature(plan: Plan, most: int = _MOST_PLAYED) -> Plan:
     """A plan of fewer workers in about the same ratios, at most so many; the plan itself where it has no more."""
     total = sum(sum(stage.workers.values()) for stage in plan.stages) + plan.shard_hosts
     if total <= most:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from heterps.planner.plan import Plan
+from heterps.planner.costs.steady import miniature
+from heterps.planner.plan import Plan, Stage
 from heterps.planner.show.figures import count_text, money_text, seconds_text
 from heterps.simulator.timed.play import Bar, Played
 from heterps.stages import Layers, Part, Partition
@@ -104,15 +105,15 @@ def draw_timeline(plan: Plan, played: Played | None) -> str:
         return "<p>The plan was not played.</p>"
     began = min(bar.start_s for bar in played.bars)
     bars = [replace(bar, start_s=bar.start_s - began, stop_s=bar.stop_s - began) for bar in played.bars]
-    rows = [(s, u) for s, stage in enumerate(plan.stages) for u in range(min(_MOST_UNITS, sum(stage.workers.values())))]
+    stages = _played_stages(plan, bars)
+    rows = [(s, u, name) for s, stage in enumerate(stages) for u, name in enumerate(_workers(stage)[:_MOST_UNITS])]
     end = _window(bars)
     left, top, step = 150, 26, 24
     height = top + step * len(rows) + 40
     scale = (WIDTH - left - 16) / end
     body = ""
-    for i, (s, u) in enumerate(rows):
-        stage = plan.stages[s]
-        body += text(left - 10, top + step * i + 15, f"{stage.name} {stage.pool}-{u}", _INK, "end")
+    for i, (s, u, name) in enumerate(rows):
+        body += text(left - 10, top + step * i + 15, f"{plan.stages[s].name} {name}", _INK, "end")
         body += f'<path d="M{left} {top + step * (i + 1) - 2} H{WIDTH - 16}" stroke="{_GRID}"/>'
         body += "".join(_bar(b, left, top + step * i, scale, end) for b in bars if (b.stage, b.unit) == (s, u))
     for k in range(5):
@@ -134,6 +135,17 @@ def draw_timeline(plan: Plan, played: Played | None) -> str:
         "start",
     )
     return picture(WIDTH, height, body)
+
+
+def _played_stages(plan: Plan, bars: Sequence[Bar]) -> tuple[Stage, ...]:
+    """The stages of the plan in miniature, as large plans are played, or of the plan if more units than that played."""
+    small = miniature(plan).stages
+    return small if all(bar.unit < len(_workers(small[bar.stage])) for bar in bars) else plan.stages
+
+
+def _workers(stage: Stage) -> list[str]:
+    """Workers of a stage by pool and number, in the order in which they are played."""
+    return [f"{pool}-{n}" for pool, units in stage.workers.items() for n in range(units)]
 
 
 def _window(bars: Sequence[Bar]) -> float:

@@ -36,6 +36,7 @@ __all__ = ["infeasible"]
 _NEXT_TO_NOTHING = 1.1e-9  # relative: what a budget may be short of a price
 _MOST_OF_CALLS = 0.5  # of the rows a second at which all time of shard hosts goes into calls
 _USUAL = 4096  # rows of a batch
+_NOTHING_ALONE = "change several things: no more units, other batch sizes or fewer rows were found to help alone"
 _SECONDS = 5.0  # for all remedies together; what was not tried by then is not printed
 
 
@@ -44,7 +45,8 @@ def infeasible(request: Request) -> str:
     nearest, problem = _nearest(request)
     target, deadline = request.goal.target, Deadline(min(_SECONDS, request.seconds))
     lines = [f"no feasible plan: {request.goal_text}", _obstacle(request, nearest, problem, target)]
-    lines += [f"  {i}. {text}" for i, text in enumerate(_remedies(request, nearest, problem, target, deadline), 1)]
+    remedies = [*_remedies(request, nearest, problem, target, deadline)] or [_NOTHING_ALONE]
+    lines += [f"  {i}. {text}" for i, text in enumerate(remedies, 1)]
     return "\n".join(lines)
 
 
@@ -93,7 +95,8 @@ def _obstacle(request: Request, nearest: int, problem: Problem, target: float | 
             figure = f"{need[problem.allowed[v]].min() / 1e9:,.3g} GB"
             return f"layer {layer.name!r} needs {figure}, more than a worker of any pool it may run on{at}"
     if target is None:
-        least = "one worker for every stage and one shard host"
+        hosts = problem.shards.minimum
+        least = f"one worker for every stage and {'one shard host' if hosts == 1 else f'{hosts:,} shard hosts'}"
         return f"{least} {'cost more than that, or ' if _budget(request) < np.inf else ''}are more than the pools have"
     return f"every layer alone is fast enough, but all together need more units than the pools have{at}"
 
@@ -186,11 +189,19 @@ def _cost(request: Request, choice: Choice) -> str:
 
 def _less(request: Request, problem: Problem, target: float, deadline: Deadline) -> Iterator[str]:
     most, proved = (_most_of_all if np.isfinite(problem.cap).all() else _most_of_work)(request, problem, deadline)
+    most = _rounded_down(most)
     if 0 < most < target:
         gives = "all there is gives no more" if proved else "that is what was found"
         is_job = isinstance(request.goal, MinCost) and request.goal.hurry_to is not None
         longer = f", or give it {math.ceil(100 * target / most) / 100:,.2f} times the time" if is_job else ""
-        yield f"ask for at most {most:,.0f} rows/s{longer}: {gives}"
+        rate = f"{most:,.0f}" if most >= 100 else f"{most:g}"
+        yield f"ask for at most {rate} rows/s{longer}: {gives}"
+
+
+def _rounded_down(most: float) -> float:
+    """Whole rows a second, of few of them three digits: no more than can be had."""
+    unit = 1.0 if most >= 100 or most <= 0 else 10.0 ** (math.floor(math.log10(most)) - 2)
+    return math.floor(most / unit) * unit
 
 
 def _most_of_all(request: Request, problem: Problem, deadline: Deadline) -> tuple[float, bool]:

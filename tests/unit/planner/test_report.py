@@ -335,6 +335,18 @@ def test_the_page_has_the_marks_and_prices_of_the_text(made):
     assert f"{seconds_text(figures[on_gpu.name].cost.kernel_s)}*</td>" in html
 
 
+def test_bars_of_two_pools_that_read_have_the_names_of_both():
+    """All readers were called after the first pool."""
+    sold = '[[pool]]\nname = "cpu"\ndevice = "m6i-8xlarge"\ncap = 40\n[[product]]\nname = "g6-xlarge"\ncap = 16\n'
+    hardware = Hardware.from_toml(sold)
+    both = plan(ctrdnn(), hardware, goal=MinCost(5e5), batch_size=32768)
+    assert both.stages[0].workers.keys() == {"cpu", "g6_xlarge"}
+    picture = draw_timeline(both, play(both, hardware))
+    for name in ("io cpu-0", "io g6_xlarge-0", "io g6_xlarge-1", "compute l4-0"):
+        assert f">{name}<" in picture
+    assert "io cpu-1" not in picture
+
+
 def test_wide_tables_of_the_page_can_be_moved_sideways(made):
     html = page(made)
     assert html.count('<div class="table"><table>') == html.count("<table>") > 2

@@ -12,7 +12,7 @@ from heterps.planner import FixedRate, MaxThroughput, MinCost, Request, plan
 from heterps.planner.planner import solve
 from heterps.planner.solve.choose import Choosing
 from heterps.planner.solve.making import make_problem
-from heterps.planner.solve.remedies import _shared
+from heterps.planner.solve.remedies import _NOTHING_ALONE, _rounded_down, _shared
 
 CORE = Device("core", "cpu", {"float32": 1e12}, 64e9, 2e11, 1e8, price_per_hour=1.0)
 FAST = replace(CORE, name="fast", network_bytes_per_s=1e10, price_per_hour=3.0)
@@ -109,6 +109,24 @@ def test_a_budget_that_is_said_to_be_enough_is(price):
     assert plan(wide_deep(), hardware, goal=MaxThroughput(enough), **SIZE).forecast.price_per_hour <= enough
 
 
+@pytest.mark.parametrize("cap", [2, 3, 4, 7, 16])
+def test_as_many_rows_as_are_said_can_be_had(cap):
+    """They were rounded to the nearest: of every second one a part of a row a second was missing."""
+    hardware = Hardware((Pool("cpu", CORE, cap=cap),))
+    assert reaches(hardware, figure(refused(hardware, FixedRate(1e9)), "ask for at most "))
+
+
+@pytest.mark.parametrize(("most", "said"), [(1234.9, 1234.0), (12.349, 12.3), (0.0456789, 0.0456), (0.0, 0.0)])
+def test_fewer_rows_are_said_in_fewer_digits(most, said):
+    assert _rounded_down(most) == pytest.approx(said)
+
+
+def test_where_nothing_helps_alone_that_is_said():
+    """One unit is too few for anything, and so are calls of small batches for so many rows, however many units."""
+    lines = refused(Hardware((Pool("cpu", CORE, cap=1),)), FixedRate(1e9))
+    assert lines[1:] == [f"  1. {_NOTHING_ALONE}"]
+
+
 def test_where_calls_to_shard_hosts_are_the_end_a_part_of_it_is_asked_for():
     """No pool without a cap is used up: a thousand million units of it were said to be all there are."""
     hardware = Hardware((Pool("cpu", CORE),))
@@ -121,6 +139,11 @@ def test_batches_that_fit_nowhere_have_smaller_ones_for_a_remedy():
     with pytest.raises(PlanError, match=r"1\. use batches of 4,096 rows") as caught:
         plan(wide_deep(), Hardware((Pool("cpu", CORE, cap=8),)), goal=MaxThroughput(), batch_size=10**9)
     assert "needs" in str(caught.value)
+
+
+def test_backups_are_shard_hosts_that_are_needed():
+    lines = refused(Hardware((Pool("cpu", CORE, cap=2),)), MaxThroughput(), replicas=2)
+    assert lines[0].startswith("one worker for every stage and 2 shard hosts are more than the pools have")
 
 
 def test_two_pools_that_share_a_stage_count_together():
