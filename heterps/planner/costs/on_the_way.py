@@ -3,7 +3,9 @@
 A plan at X rows a second with batches of B has in flight ``AHEAD * X/B`` times the seconds W that a batch is on its way
 (:func:`heterps.planner.costs.playing.depth_for`), in whole batches per lane, at least ``DEPTH``; W is played. A plan
 whose lanes would need more than ``DEEPEST`` is none: it has more lanes, or another throughput. So memory and lanes that
-the search asks for are asked of every plan, if what it counts is never more than what is played.
+the search asks for are asked of every plan, if what it counts is never more than what is played. A depth that somebody
+gave stands for both limits (:func:`depths_of`). In Sync batches in flight are lanes, as many to each reading worker; a
+plan that is played fast enough with one to each has fewer in flight than counted, and room for the others all the same.
 
 **Theorem.** W is at least the sum of
 

@@ -43,7 +43,7 @@ def finished(draft: Draft, rows_per_second: float | None, mode: Mode | None) -> 
     made = with_played(check_plan(made, played), played)
     if mode is None or mode == made.mode:
         return draft, made
-    draft = _even(draft) if mode.ordered else draft
+    draft = _with_lanes(draft, rows_per_second, mode) if mode.ordered else draft
     return draft, assemble(draft, rows_per_second, mode)
 
 
@@ -69,6 +69,13 @@ def _deeper(draft: Draft) -> Draft:
     """The next depths to be tried."""
     _, most = depths_of(draft.costs)
     return replace(draft, depths=tuple(min(most, math.ceil(1.5 * depth)) for depth in draft.depths))
+
+
+def _with_lanes(draft: Draft, rows_per_second: float | None, mode: Mode) -> Draft:
+    """A draft with a lane for each worker that reads where that is enough: a step adds up all lanes; else with more."""
+    single = replace(draft, depths=(1,) * len(draft.depths))
+    played = played_beside(assemble(single, rows_per_second, mode), draft.costs)
+    return single if played is not None and played.part >= FULFILLED else _even(draft)
 
 
 def _even(draft: Draft) -> Draft:

@@ -68,6 +68,7 @@ class Fleet:
         self._uneven = True  # loads of workers may have changed
         self._still = False  # at the last look
         self._roomiest: Ranking[str] = Ranking()  # servers by copies, those that leave last
+        self._backing: Ranking[str] = Ranking()  # the same, the last that came first: so backups come to lie evenly
         self._numbers: dict[str, int] = {}  # of servers, in the order in which they came
         self._joined = 0
         self.owners = deal_shards(shards, hosts - stage_hosts)
@@ -152,13 +153,15 @@ class Fleet:
         if self.workers.pop(worker, None) is not None:
             self.leaving.discard(worker)
             self._roomiest.drop(worker)
+            self._backing.drop(worker)
             del self._numbers[worker]
             self._stir()
 
     def _rank(self, worker: str) -> None:
         if worker in self.workers:
-            rank = (worker in self.leaving, len(self._on.get(worker, ())), self._numbers[worker])
-            self._roomiest.put(worker, rank)
+            rank, number = (worker in self.leaving, len(self._on.get(worker, ()))), self._numbers[worker]
+            self._roomiest.put(worker, (*rank, number))
+            self._backing.put(worker, (*rank, -number))
 
     def _stir(self, *hosts: int, loads: bool = True) -> None:
         """Something happened to hosts, by default to all of them."""
@@ -340,8 +343,8 @@ class Fleet:
 
         elsewhere = None
         if any(there != machine for there in self.workers.values()):
-            elsewhere = self._roomiest.best(lambda worker: other(worker) and self.workers[worker] != machine)
-        return elsewhere or self._roomiest.best(other)
+            elsewhere = self._backing.best(lambda worker: other(worker) and self.workers[worker] != machine)
+        return elsewhere or self._backing.best(other)
 
     def renew_backups(self) -> list[Instruction]:
         """Drop all backups, to be placed and filled anew: the rows of primaries were changed behind their backs."""

@@ -42,6 +42,13 @@ def test_a_lane_of_sync_has_one_batch_in_flight_so_there_are_more_lanes(ordered,
     assert f"a step adds up {ordered.lanes * 4096:,} rows" in text
 
 
+def test_a_worker_has_one_lane_where_that_is_enough(rented):
+    """A step adds up all lanes, so there are no more than it takes."""
+    made = plan(ctrdnn(), rented, goal=FixedRate(1e4), batch_size=4096, mode=Sync())
+    assert made.lanes == sum(made.stages[0].workers.values())
+    assert made.forecast.played > 0.9 * 1e4
+
+
 def test_what_is_played_below_its_forecast_says_so(ordered, rented):
     forecast = ordered.forecast
     assert forecast.falls_short
