@@ -51,7 +51,7 @@ class LanePlans:
             fewest = [self._units_with_room(stage, flight) for stage in stages[1:]]
             if depth > stages[0].holds or None in fewest:
                 continue
-            low = flight / way_to
+            low = flight / way_to if way_to else math.inf
             high = min(ceiling, flight / max(way, way_from) if max(way, way_from) else math.inf)
             if low <= high:
                 yield LanePlan(stages, (lanes, *fewest), lanes, depth, low, high)

@@ -20,6 +20,7 @@ from heterps.planner.solve.type_bands import bands_over
 from heterps.planner.solve.type_program import TypeProgram
 from tests.unit.planner.instances import goal_of, instance, problem_of
 from tests.unit.planner.lane_plans import LanePlans
+from tests.unit.planner.stage_instances import placed
 from tests.unit.planner.test_in_flight import RENTED
 
 FEW, MANY = range(7_000, 7_080), range(7_080, 8_000)
@@ -143,6 +144,13 @@ def test_no_plan_with_lanes_is_better_than_the_program_says(seeds):
             assert not goal.rules_out(program, best, NEVER), f"seed {seed}, {part}"
             looked += 1
     assert looked > 10
+
+
+def test_a_bound_is_not_above_a_plan_that_a_solver_denied():
+    """HiGHS 1.12, simplifying, called 8 the least, and proved; four workers with two units are 7."""
+    problem = replace(placed(910_008_815), way_from=3.0, way_to=6.0)
+    bound = TypeProgram(problem, anchored=True, lanes=True).least_price(1.9, NEVER)
+    assert bound == pytest.approx(7.0, rel=1e-4)
 
 
 @pytest.mark.parametrize(
