@@ -7,8 +7,9 @@ finds has whole numbers where they must be, that is a solution. Else a part is d
 its two parts hold all that is whole in it. What no solution undercuts is the least of the best solution and of what is
 proved of the parts that are open.
 
-At which number to divide is tried: both parts of a few are solved for some steps, and how much their bounds rise is
-remembered for the next time. Where that tells nothing, the number that is least whole is taken.
+Divided is at the number that is least whole, first of those that may be more than one: machines before places. Most
+programs end soon that way. In one that does not it is tried where to divide: both parts of a few are solved for some
+steps, and how much their bounds rise is remembered for the next time.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ from heterps.planner.solve.simplex import ANY, Simplex, Vertex
 
 __all__ = ["Branching", "LeastFound"]
 
+Ints = npt.NDArray[np.int64]
 _WHOLE = 1e-6  # by which a whole number may be missed
 _KEPT = 1e-6  # of the dearest column, by which something may be dearer that is just cheap enough
 _SAME = 1e-9  # relative: values that are not told apart
-_TRIED, _STEPS, _KNOWN = 8, 100, 4  # numbers that are tried, for so many steps, until each was so many times
+_PLAIN = 200  # parts that are divided without trying
+_TRIED, _STEPS, _KNOWN = 8, 50, 8  # numbers that are tried, for so many steps, until each was so many times
 _SOME = 2  # that are enough where a part is closed
 _LITTLE = 1e-2  # of what a part must rise to be closed: less does not tell numbers apart
 
@@ -70,19 +73,23 @@ class _Looked:
 
 
 class Branching:
-    """Minimise ``cost @ x`` within rows, some of x whole, of all that costs at most ``dearest``."""
+    """Minimise ``cost @ x`` within rows, some of x whole, of what costs at most ``dearest``, to within ``close``."""
 
-    def __init__(self, cost: Floats, rows: LinearRows, whole: Bools, dearest: float = np.inf) -> None:
+    def __init__(
+        self, cost: Floats, rows: LinearRows, whole: Bools, dearest: float = np.inf, close: float = 0.0
+    ) -> None:
         self._scale = float(abs(cost).max(initial=0.0)) or 1.0  # prices are found to a size, whatever the cost's
         self._cost, self._rows = cost / self._scale, rows
         self._is_whole, self._whole = whole, np.flatnonzero(whole)
         self._simplex, self._narrowing = Simplex(self._cost, rows), Narrowing(rows, self._cost, whole)
-        self._found = LeastFound(None, dearest / self._scale, -np.inf)
+        self._found, self._close = LeastFound(None, dearest / self._scale, -np.inf), close / self._scale
         self._risen, self._times = np.zeros((2, len(cost))), np.zeros((2, len(cost)))  # of the parts below and above
-        self._turns = itertools.count()
+        self._turns, self._plain = itertools.count(), _PLAIN
+        self._is_wide = np.zeros(len(cost), np.bool_)
 
     def least(self, limits: Ends, deadline: Deadline) -> LeastFound:
         """Return what was found within the time; its bound is inf where it is proved that there is nothing."""
+        self._is_wide = limits[1] > 1
         open_, lost = [_Branch(-np.inf, next(self._turns), -np.inf, limits)], np.inf
         while open_ and not deadline.over:
             bound, parts = self._divided(heapq.heappop(open_), deadline)
@@ -90,13 +97,13 @@ class Branching:
                 lost = min(lost, bound)  # of what cannot be divided
             for part in parts or ():
                 heapq.heappush(open_, part)
-        ends = [np.inf if self._found.values is None else self._found.value, lost, *(each.bound for each in open_)]
+        ends = [np.inf if self._found.values is None else self._wanted, lost, *(each.bound for each in open_)]
         return LeastFound(self._found.values, self._found.value * self._scale, min(ends) * self._scale)
 
     def _divided(self, part: _Branch, deadline: Deadline) -> tuple[float, list[_Branch] | None]:
         """What nothing in a part undercuts, and its parts, none if it is closed; None if it is not, and has none."""
         if self._is_closed(part.bound) or (look := self._look(part, deadline)) is None:
-            return self._found.value, []
+            return self._wanted, []
         point, at = look.point, None
         if not self._is_closed(look.bound):
             best = point.is_best and self._rows.holds(point.values)
@@ -104,7 +111,7 @@ class Branching:
             if at is None and best:
                 look = self._kept(look)
         if self._is_closed(look.bound):
-            return self._found.value, []
+            return self._wanted, []
         if at is None:
             return look.bound, None
         halves = _halves(look, at)
@@ -115,12 +122,17 @@ class Branching:
 
     def _is_closed(self, bound: float) -> bool:
         """Whether nothing that is not undercut is better than what was found, or cheap enough where nothing was."""
-        value = self._found.value
-        return bound > value if self._found.values is None else bound >= value - _SAME * abs(value)
+        wanted = self._wanted
+        return bound > wanted if self._found.values is None else bound >= wanted - _SAME * abs(wanted)
+
+    @property
+    def _wanted(self) -> float:
+        """What is to be undercut: by less than what is close nothing is worth looking for."""
+        return self._found.value if self._found.values is None else self._found.value - self._close
 
     def _look(self, part: _Branch, deadline: Deadline, steps: int = ANY) -> _Looked | None:
         """Look at a part; None if there is nothing in it that is not dearer than what was found."""
-        limits = self._narrowing.within(part.limits, self._found.value)
+        limits = self._narrowing.within(part.limits, self._wanted)
         if limits is None:
             return None
         point = self._simplex.best(self._wholes(limits, part.limits), part.start, max(deadline.left, 0.01), steps)
@@ -139,8 +151,9 @@ class Branching:
         slack = _KEPT * (1 + abs(value)) if self._found.values is None else 0.0  # a solver keeps limits within some
         if value <= self._found.value + slack:
             self._found = replace(self._found, values=values, value=value)
-        limits = self._narrowing.within(look.limits, self._found.value) or look.limits
-        return replace(look, bound=max(look.bound, self._rows.least(self._cost, look.point.prices, limits)))
+        limits = self._narrowing.within(look.limits, self._wanted)
+        proved = self._wanted if limits is None else self._rows.least(self._cost, look.point.prices, limits)
+        return replace(look, bound=max(look.bound, proved))
 
     def _widest(self, limits: Ends) -> int | None:
         """The whole number that is least known; None if all are."""
@@ -148,13 +161,20 @@ class Branching:
         return int(self._whole[wide.argmax()]) if len(wide) and wide.max() > 0.5 else None
 
     def _column(self, look: _Looked, deadline: Deadline) -> int | None:
-        """The number at which dividing helps most; None if all are whole."""
+        """The number at which a part is divided; None if all are whole."""
         part = look.point.values[self._whole] % 1.0
         open_ = np.minimum(part, 1 - part) > _WHOLE
         columns, part = self._whole[open_], part[open_]
         if not len(columns):
             return None
-        room = self._found.value - look.bound
+        if self._plain:
+            self._plain -= 1
+            return int(columns[(np.minimum(part, 1 - part) + self._is_wide[columns]).argmax()])
+        return self._best_column(look, columns, part, deadline)
+
+    def _best_column(self, look: _Looked, columns: Ints, part: Floats, deadline: Deadline) -> int:
+        """The number at which dividing helps most, as far as is known or tried."""
+        room = self._wanted - look.bound
         room = max(room, _SAME) if np.isfinite(room) else 1.0
         score, tried = _score(self._guessed(columns, part) / room, part), 0
         for n in np.argsort(-score):
@@ -170,7 +190,7 @@ class Branching:
                     break
         return int(columns[score.argmax()])
 
-    def _guessed(self, columns: npt.NDArray[np.int64], part: Floats) -> Floats:
+    def _guessed(self, columns: Ints, part: Floats) -> Floats:
         """By how much both parts rise, as far as is known."""
         mean = self._risen.sum(axis=1) / np.maximum(self._times.sum(axis=1), 1)
         each = np.where(self._times > 0, self._risen / np.maximum(self._times, 1), mean[:, None])

@@ -70,8 +70,10 @@ class IntegerProgram:
         entries = [(column, each / scale) for column, each in enumerate(self.cost) if each and column != but]
         self.row(entries, -np.inf, cost / scale)
 
-    def solve(self, seconds: float, dearest: float = np.inf) -> ProgramSolution | None:
+    def solve(self, seconds: float, dearest: float = np.inf, close: float = 0.0) -> ProgramSolution | None:
         """Return the best solution found within the time that costs at most so much; None: it is proved that none does.
+
+        Of solutions that are so ``close`` to one another any will do.
 
         Raises
         ------
@@ -84,7 +86,7 @@ class IntegerProgram:
         matrix = coo_matrix((values, (rows, columns)), shape=(len(self.low), len(self.cost))).tocsr()
         program = LinearRows(matrix, np.array(self.low, float), np.array(self.high, float))
         most = np.array(self.upper, float)
-        branching = Branching(np.array(self.cost), program, np.array(self.whole, np.bool_), dearest)
+        branching = Branching(np.array(self.cost), program, np.array(self.whole, np.bool_), dearest, close)
         found = branching.least((np.zeros_like(most), most), Deadline(seconds))
         if found.values is None and found.bound < np.inf:
             raise UndecidedError(f"no solution within {seconds:.3g} s, nor the proof that there is none", found.bound)

@@ -49,6 +49,7 @@ _SECONDS = 2.0  # for one program
 _STAGE_SECONDS = 5.0  # for one with stages as they are
 _ROUNDING = 1e-6  # relative: what is so close is not told apart
 _LESS = 1e-5  # relative: by which a price per row is below one that is known, so that rounding does not hide it
+_NEARLY = 1e-3  # of a price per row, within which what costs least need not be found
 _CLOSE = 2e-3  # relative distance from the plan at which a bound is good enough
 _NEAR = 0.01  # relative distance from a plan's throughput that is looked at first
 _TURNS, _FEW_TURNS = 12, 3  # throughputs that are tried in turn
@@ -145,7 +146,7 @@ class TypeProgram:
         dearest = most + 2 * _ROUNDING * max(per_row * high, most)
         seconds = min(_STAGE_SECONDS if self._is_anchored else _SECONDS, deadline.left)
         try:
-            found = program.solve(max(0.05, seconds), dearest)
+            found = program.solve(max(0.05, seconds), dearest, _NEARLY * per_row * low)
         except UndecidedError:
             return -np.inf, np.inf
         if found is None:

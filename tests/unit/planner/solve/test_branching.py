@@ -18,6 +18,12 @@ from heterps.planner.solve.simplex import Simplex, Vertex
 _MOST = 3
 
 
+@pytest.fixture(autouse=True, params=[200, 0], ids=["plain", "tried"])
+def dividing(request, monkeypatch):
+    """Numbers at which is divided are tried first only where there are many parts."""
+    monkeypatch.setattr(branching, "_PLAIN", request.param)
+
+
 def drawn(rng):
     """A program in a few whole numbers up to three, of which some rows may be too much."""
     m, n = int(rng.integers(1, 5)), int(rng.integers(1, 6))
@@ -129,6 +135,24 @@ def test_a_solver_that_lies_proves_nothing_that_is_not_so(monkeypatch):
             assert found.value >= best - 1e-9
         told += found.bound == best
     assert told > 100  # what is proved does not need an honest answer each time
+
+
+def test_what_is_close_enough_to_what_costs_least_will_do():
+    rng, fewer = np.random.default_rng(5), 0
+    for _ in range(150):
+        cost, rows = drawn(rng)
+        best, _ = least_of_all(cost, rows)
+        whole = np.ones(len(cost), np.bool_)
+        program = Branching(cost, rows, whole, close=2.5)
+        found = program.least((0 * cost, np.full(len(cost), float(_MOST))), NEVER)
+        if np.isfinite(best):
+            assert best - 2.5 - 1e-6 <= found.bound <= best + 1e-9
+            assert best - 1e-9 <= found.value <= best + 2.5 + 1e-6
+            fewer += found.value > best + 0.5
+        else:
+            assert found.values is None
+            assert found.bound == np.inf
+    assert fewer
 
 
 def test_narrower_limits_hold_every_solution_that_is_cheap_enough():
