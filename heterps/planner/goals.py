@@ -228,7 +228,8 @@ class MinCost(Goal):
     def rules_out(self, program: TypeProgram, value: float, deadline: Deadline) -> bool:
         """Whether rows cost more at all throughputs."""
         slow, fast = self.rows_per_second, self.fastest(self.bound(program.problem))
-        return program.least_beyond(value * (1 + 1e-6), slow, fast, deadline, 0.0, self.price_per_hour)[0] > 0
+        per_row, budget = value * (1 + 1e-6), self.price_per_hour
+        return program.least_beyond(per_row, slow, fast, deadline, 0.0, budget, close=np.inf)[0] > 0
 
 
 @dataclass(frozen=True)

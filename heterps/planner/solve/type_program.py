@@ -120,7 +120,7 @@ class TypeProgram:
         most, fast = budget * (1 + _ROUNDING), max(x, high) if self._has_lanes else x
         if np.isinf(fast):
             return False
-        price = self.least_beyond(0.0, x, fast, deadline, most)[0]
+        price = self.least_beyond(0.0, x, fast, deadline, most, close=np.inf)[0]  # any solution will do
         return price > most or price == np.inf  # which is no more than what may be paid where that has no end
 
     def least_beyond(
@@ -131,11 +131,13 @@ class TypeProgram:
         deadline: Deadline,
         most: float = np.inf,
         budget: float = np.inf,
+        *,
+        close: float = 0.0,
     ) -> tuple[float, float]:
         """Lower bound on the price per hour less so much per row a second, from low to high rows a second.
 
         Of plans within a ``budget`` per hour. inf: no plan, or none that costs so much at ``most``; -inf: nothing is
-        known in time. And the price per row of the solution that comes closest.
+        known in time. And the price per row of the solution that comes closest, or as ``close``.
         """
         if not self.problem.shards.carry(low):
             return np.inf, np.inf
@@ -146,7 +148,7 @@ class TypeProgram:
         dearest = most + 2 * _ROUNDING * max(per_row * high, most)
         seconds = min(_STAGE_SECONDS if self._is_anchored else _SECONDS, deadline.left)
         try:
-            found = program.solve(max(0.05, seconds), dearest, _NEARLY * per_row * low)
+            found = program.solve(max(0.05, seconds), dearest, close)
         except UndecidedError:
             return -np.inf, np.inf
         if found is None:
@@ -385,7 +387,8 @@ def least_per_row(
     for _ in range(program.prices):
         if deadline.over or per_row <= least:
             break
-        beyond, seen = program.least_beyond(per_row, low, high, deadline, 0.0, budget)
+        close = _NEARLY * per_row * low
+        beyond, seen = program.least_beyond(per_row, low, high, deadline, 0.0, budget, close=close)
         if beyond >= 0:
             return max(least, per_row)
         if np.isinf(beyond):
